@@ -18,7 +18,7 @@ from recurra.cell import TIME, Cell
 from recurra.engine import reference, torch_op
 from recurra.engine.found_draws import draw_ahead
 from recurra.engine.gpu.runner import GpuExecutor
-from recurra.engine.gpu.scan import codegen, run, shape
+from recurra.engine.gpu.scan import codegen, run, shape, split
 from recurra.engine.gpu.scan_runner import ScanExecutor
 from recurra.engine.ir.values import Unsupported
 from recurra.engine.plan.planner import plan
@@ -75,6 +75,26 @@ class Growing(Cell):
         return 1e30 * h + self.u(x)
 
 
+class Many(Cell):
+    """More states than one kernel finds the effects of, and one that reads them."""
+
+    states = (*(f"s{i}" for i in range(9)), "h")
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__(input_size, hidden_size)
+        self.f, self.u, self.angle = self.affine("x"), self.affine("x"), self.vector(fill=0.4)
+
+    def step(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+        *old, alone, h = states
+        f, u, new = sigmoid(self.f(x)), self.u(x), []
+        for i, (p, q) in enumerate(zip(old[::2], old[1::2], strict=True), 1):
+            cos, sin = torch.cos(i * self.angle), torch.sin(i * self.angle)
+            new += [f * (cos * p - sin * q) + u, f * (sin * p + cos * q)]
+        alone = u - 0.7 * alone
+        h = f * h + new[1] * new[6] + alone
+        return h + new[3], *new, alone, h
+
+
 class Averaged(Cell):
     """Masks of a sequence and of a step, and the time index."""
 
@@ -90,7 +110,7 @@ class Averaged(Cell):
         return h + (kept * self.u(x * seen) - h) * sigmoid(self.f(x)) / (t + 1.0)
 
 
-OWN = {kind.__name__: kind for kind in (Chain, Choice, Averaged, Growing)}
+OWN = {kind.__name__: kind for kind in (Chain, Choice, Many, Averaged, Growing)}
 
 
 def cell_named(name: str) -> Cell:
@@ -173,7 +193,7 @@ def few_units_of(chunk: int) -> Callable[..., shape.ScanShape]:
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", message=".*encountered in.*")  # numpy warns of values that where() discards
-    codegen.STEPS, run.JOINED_CHUNKS, run.JOINED_UNITS = 2, 2, 2
+    codegen.STEPS, run.JOINED_CHUNKS, run.JOINED_UNITS, split.MOST_NUMBERS = 2, 2, 2, 22
     chunk, *cases = sys.argv[1:]
     if int(chunk):
         run.choose_shape = few_units_of(int(chunk))

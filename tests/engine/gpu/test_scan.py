@@ -147,6 +147,10 @@ def test_where_chunks_are_joined_at_once_they_are_shorter(steps: int, expected: 
     assert (found.chunk, found.chunks) == expected
 
 
+def test_chunks_are_not_more_than_a_grid_has_places_for():
+    assert choose_shape(2**28, 1, 16, processors=132, joins=True) == ScanShape(16, 1, 8192, 32768)
+
+
 def test_chunks_of_a_state_that_reads_itself_alone_are_joined_at_once():
     joined = {name: of_zoo(name).scan.parts[False].joins for name in ("min_gru", "sru", "lru", "gateloop")}
     assert joined == {"min_gru": True, "sru": True, "lru": False, "gateloop": False}
@@ -196,7 +200,7 @@ def test_the_description_names_chunks_and_kernels():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("chunk", "names"),
-    [("0", ["sru", "Chain"]), ("3", ["min_gru:1", "lru", "Choice", "Averaged", "qrnn", "mamba:2"])],
+    [("0", ["sru", "Chain"]), ("3", ["min_gru:1", "lru", "Choice", "Many:3", "Averaged", "qrnn", "mamba:2"])],
 )
 def test_cells_in_the_interpreter(chunk: str, names: list[str]):
     assert run_in_the_interpreter(chunk, names, "interpreted_scan.py").count("\n") == 3 * len(names)

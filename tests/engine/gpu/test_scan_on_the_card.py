@@ -41,8 +41,9 @@ def test_values_and_gradients(name: str, size: tuple[int, int], dtype: torch.dty
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_choices_rotations_and_states_that_follow_others(size: tuple[int, int]):
-    cell = made("Choice", torch.float32)
+@pytest.mark.parametrize("name", ["Choice", "Many"])
+def test_choices_rotations_and_states_that_follow_others(name: str, size: tuple[int, int]):
+    cell = made(name, torch.float32)
     compare(cell, drawn(cell, *size))
 
 

@@ -6,6 +6,7 @@ UNITS = 64  # of a program: two for each thread of a warp
 FEW_STATES = 6  # of a unit: with more, a thread has one unit, so that its states stay in registers
 LEAST_CHUNK = 32  # steps
 JOINED = 64  # chunks that are joined in the time of a step
+MOST_CHUNKS = 65_535  # places of a grid along its third axis
 FEWEST_STEPS = 4 * LEAST_CHUNK  # that are divided
 FULL = 8  # warps of a multiprocessor from which on a program for each row and block of units hides the memory's latency
 
@@ -32,4 +33,6 @@ def choose_shape(
     if steps >= FEWEST_STEPS and batch * blocks < FULL * processors:
         equal = (steps - 1) // JOINED if joins else steps - 1
         chunk = max(LEAST_CHUNK, 1 << round(equal.bit_length() / 2))
+        while -(-steps // chunk) > MOST_CHUNKS:
+            chunk *= 2
     return ScanShape(units, blocks, chunk, -(-steps // chunk))
