@@ -108,9 +108,6 @@ EXPERIMENTS = {
     "adding_500": replace(
         ADDING, draw=tasks_1997.long(tasks_1997.adding, T=500), published=209_000, limit=209_600, half_life=40_000
     ),
-    "adding_1000": replace(
-        ADDING, draw=tasks_1997.long(tasks_1997.adding, T=1000), published=853_000, limit=209_600, half_life=40_000
-    ),
     "multiplication": Experiment(
         tasks_1997.multiplication, 4, 2, (-3, -6), off_by(0.04), "≤ 140 of 2,560 off by > 0.04", 140, 2560, 482_000,
         "Table 8", 1, 32, 0.02, 1600, 480_000, half_life=60_000,
