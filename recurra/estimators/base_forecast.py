@@ -1,9 +1,10 @@
 """The base forecast: linear and naive forecasts, mixed series by series, from which the network departs.
 
 Members are linear forecasts of the values and of their logarithms, with all lags and with a quarter of them, whose
-errors are weighted in several units; naive forecasts of every season; and, where windows are too few to learn a trend
-from, those forecasts with the trend of the last steps. In the mix of a series a member has the
-weight e^-8 of its out-of-fold error e there: a series that follows last week takes it, one with a trend its level.
+errors are weighted in several units; naive forecasts of every season; exponential smoothing of values and logarithms,
+where series are short and without a season; and, where windows are too few to learn a trend from, naive forecasts with
+the trend of the last steps. `mixing.py` weighs them: a series that follows last week takes it, one with a trend its
+level.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,17 +13,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .exponential_smoothing import Smoothing, smoothings
 from .kept_parts import Arrays, KeptParts
 from .linear import History, LinearForecast, LinearForecasts
 from .linear_fit import LinearFit, is_few
 from .metrics import naive
+from .mixing import Errors, have_few_windows, mixed_weights
+
+LONGEST = 128  # steps of windows that are smoothed: regressions on longer ones learn as much
 
 Progress = Callable[[Sequence[tuple[int, int]]], Iterable[tuple[int, int]]]
 
 BASE_PARTS = "base-forecast"  # the folder of a run where fitted members are kept
-SHARPNESS = 8  # how fast the weight of a member falls with its error
-RECENCY = 1.0  # the errors of the last windows of a series count e^RECENCY times those of the first
-LEAST_WEIGHT = 0.01  # smaller weights are zero
 LEAST_UNIT = 1e-4  # of errors, in spreads of the window
 PRIOR_WINDOWS = 4  # the errors of all series count as so many windows of each
 SHORT = 4  # the share of lags that members with few lags read, as a divisor
@@ -34,14 +36,19 @@ class Member:
 
     log: bool
     linear: LinearForecasts
+    smoothing: Smoothing | None = None  # adds to the linear forecast
 
     def __call__(self, past: History) -> np.ndarray:
         """(steps,): forecasts minus the level, in spreads."""
         if not self.log:
-            return self.linear(past)
+            return self._of_view(past)
         if past.log is None:
             return np.zeros(len(past.covariates))
-        return past.from_log(self.linear(past.log))
+        return past.from_log(self._of_view(past.log))
+
+    def _of_view(self, past: History) -> np.ndarray:
+        found = self.linear(past)
+        return found if self.smoothing is None else found + self.smoothing(past.values)[: len(found)]
 
 
 @dataclass(frozen=True)
@@ -98,9 +105,12 @@ def fit_base(
     seasons: tuple[int, ...],
     context: int,
     targets: int,
+    apart: np.ndarray,
     progress: Progress = iter,
 ) -> tuple[BaseForecast, np.ndarray]:
     """Fit on windows in the order of time and the values after them (n, horizon); `progress` shows how far it is.
+
+    `apart` (n,) is the share of the steps ahead of every window that the window before it, of its series, has not.
 
     **Returns** the forecast, and for every window the out-of-fold forecast (n, horizon).
     """
@@ -108,18 +118,17 @@ def fit_base(
         *_linear_members(pasts, actual, seasons, context, targets, progress),
         *_naive_members(pasts, actual, seasons, context),
     ]
+    names = np.array([past.name for past in pasts])
+    rows = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
+    is_short = max(seasons) == 1 and context <= LONGEST and have_few_windows(apart, list(rows.values()))
+    if is_short:
+        found += _smoothing_members(pasts, actual, context)
     if is_few(len(pasts) // targets, actual.shape[1]):
         found += _trend_members(pasts, actual, seasons, context)
     members = tuple(member for member, _ in found)
     unseen = np.stack([one for _, one in found])  # (members, n, horizon)
     spread = np.array([past.spread * past.units.scale for past in pasts])
-    errors = np.abs(actual - unseen).mean(axis=2) * spread  # (members, n)
-    names = np.array([past.name for past in pasts])
-    rows = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
-    by_series = np.stack([errors[:, at] @ _recent(len(at)) for at in rows.values()])  # (series, members)
-    relative = by_series / np.maximum(by_series.min(axis=1, keepdims=True), 1e-12)
-    weights = _weights(relative)
-    usual = _weights(np.exp(np.log(np.maximum(np.minimum(relative, 1e6), 1.0)).mean(axis=0))[None])[0]
+    weights, usual = mixed_weights(Errors(unseen, actual, spread, apart, list(rows.values())), is_short)
     base = np.zeros_like(actual)
     for at, mix in zip(rows.values(), weights, strict=True):
         base[at] = np.einsum("m,mnk->nk", mix, np.where(mix[:, None, None] > 0, unseen[:, at], 0.0))
@@ -127,20 +136,6 @@ def fit_base(
     units = {name: max(_shrunk(size[at], size), LEAST_UNIT) for name, at in rows.items()}
     shares = {name: Shares(mix, units[name]) for name, mix in zip(rows, weights, strict=True)}
     return BaseForecast(members, Shares(usual, max(float(size.mean()), LEAST_UNIT)), shares), base
-
-
-def _weights(errors: np.ndarray) -> np.ndarray:
-    """(series, members): weights that add up to 1, from errors relative to the smallest of each series."""
-    found = np.maximum(errors, 1e-12) ** -float(SHARPNESS)
-    found = found / found.sum(axis=1, keepdims=True)
-    found = np.where(found < LEAST_WEIGHT, 0.0, found)
-    return found / found.sum(axis=1, keepdims=True)
-
-
-def _recent(windows: int) -> np.ndarray:
-    """Weights of windows in the order of time, which add up to 1."""
-    found = np.exp(RECENCY * np.linspace(0, 1, windows))
-    return found / found.sum()
 
 
 def _shrunk(own: np.ndarray, every: np.ndarray) -> float:
@@ -158,6 +153,36 @@ def _naive_members(
         one = LinearForecast(np.zeros((horizon, columns)), season, context)
         unseen = np.stack([naive(past.values, horizon, season) for past in pasts])
         found.append((Member(False, LinearForecasts((one,) * targets)), unseen))
+    return found
+
+
+def _smoothing_members(pasts: list[History], actual: np.ndarray, context: int) -> list[tuple[Member, np.ndarray]]:
+    horizon, still = actual.shape[1], _standstill(pasts, actual.shape[1], context)
+    usable, found = np.array([past.log is not None for past in pasts]), []
+    for smoothing in smoothings(horizon):
+        found.append((Member(False, still, smoothing), _smoothed([past.values for past in pasts], smoothing)))
+        if usable.any():
+            unseen = np.full_like(actual, np.inf)
+            some = [past for past in pasts if past.log is not None]
+            logs = _smoothed([past.log.values for past in some if past.log is not None], smoothing)
+            unseen[usable] = np.stack([past.from_log(one) for past, one in zip(some, logs, strict=True)])
+            found.append((Member(True, still, smoothing), unseen))
+    return found
+
+
+def _standstill(pasts: list[History], horizon: int, context: int) -> LinearForecasts:
+    """The last value, for every target."""
+    width = context + 2 + len(pasts[0].constants) + pasts[0].covariates.shape[1]
+    targets = 1 + max(past.target for past in pasts)
+    return LinearForecasts((LinearForecast(np.zeros((horizon, width)), 1, context),) * targets)
+
+
+def _smoothed(windows: list[np.ndarray], smoothing: Smoothing) -> np.ndarray:
+    """(n, horizon): the forecasts of windows (L,), those of one length at once."""
+    lengths, found = np.array([len(values) for values in windows]), np.empty((len(windows), smoothing.horizon))
+    for length in np.unique(lengths):
+        at = np.flatnonzero(lengths == length)
+        found[at] = np.stack([windows[k] for k in at]) @ smoothing.matrix(int(length)).T
     return found
 
 

@@ -1,5 +1,6 @@
 """Exports a forecaster to ONNX: `windows.py`, `linear.py` and `base_forecast.py` in torch operations."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
+from .base_forecast import Member
 from .covariates import numbers_scaled
 from .forecast_quantiles import in_logs
 from .linear import LOG_RANGE
@@ -110,6 +112,7 @@ class ForecastModule(nn.Module):
             windows.observed.get(name) or numbers_scaled([x], sizes)
             for name, x in zip(past.ids, past.observed, strict=True)
         ]
+        self._add_smoothing(model.base_.members, np.any([share.weights > 0 for share in shares], axis=0))
         weights = np.stack([[one.weights for one in member.linear.each] for member in model.base_.members])
         constants = {
             "mean": np.concatenate([windows.series[name].mean for name in past.ids]),
@@ -132,6 +135,21 @@ class ForecastModule(nn.Module):
         self.register_buffer("never_below", torch.tensor(floors))
         self.register_buffer("in_logs", torch.tensor([in_logs(model, name) for name in past.ids]))
         self.register_buffer("periods", torch.tensor([member.linear.seasons for member in model.base_.members]))
+
+    def _add_smoothing(self, members: Sequence[Member], used: np.ndarray) -> None:
+        """The members that smooth values, and logarithms, with the name of a table of their matrices."""
+        self.smoothed: dict[bool, tuple[list[int], str]] = {}
+        self.is_plain = [bool(use) and member.smoothing is None for member, use in zip(members, used, strict=True)]
+        for is_log in (False, True):
+            chosen = [k for k, one in enumerate(members) if one.smoothing and used[k] and one.log == is_log]
+            table = np.zeros((self.context + 1, len(chosen), self.horizon, self.context))
+            for row, k in enumerate(chosen):
+                smoothing = members[k].smoothing
+                for count in range(1, self.context + 1):
+                    table[count, row, :, :count] = smoothing.matrix(count)  # pyrefly: ignore
+            if chosen:
+                self.smoothed[is_log] = chosen, f"smoothing_{is_log}"
+                self.register_buffer(f"smoothing_{is_log}", tensor(table))
 
     def forward(
         self,
@@ -208,21 +226,26 @@ class ForecastModule(nn.Module):
     ) -> Tensor:
         """(h, L): the mixed forecast."""
         log_mean, log_scale = self.log_mean[series], self.log_scale[series]
-        mean, scale, total = self.mean[series], self.scale[series], torch.zeros(self.horizon, 1, dtype=past.dtype)
+        total = torch.zeros(self.horizon, 1, dtype=past.dtype)
         of_logs = view
         if any(self.is_log):
             floor = (log_mean - LOG_RANGE * log_scale).exp()
             logs = (torch.maximum(past, floor).log() - log_mean) / log_scale
             of_logs = _view(logs.gather(0, at), logs.gather(0, at[-1:])[0], inside, count, self.least_spread)
         for k, is_log in enumerate(self.is_log):
+            if not self.is_plain[k]:
+                continue
             own = of_logs if is_log else view
             found = self._linear(self.weights[k], self.periods[k], own, count, beside)
-            if is_log:
-                value = (own.level + own.spread * found).clamp(-LOG_RANGE, LOG_RANGE)
-                value = ((log_mean + log_scale * value).exp() - mean) / scale
-                found = (value - view.level) / view.spread
+            found = self._from_log(found, own, view, series) if is_log else found
             weight = self.mix[series, k]
             total = total + torch.where(weight > 0, weight * found, 0.0)
+        for is_log, (members, table) in self.smoothed.items():
+            own = of_logs if is_log else view
+            found = self._smoothed(getattr(self, table), own, count)  # (members, h, L)
+            found = self._from_log(found, own, view, series) if is_log else found
+            weight = self.mix[series][:, members].t()[:, None]
+            total = total + torch.where(weight > 0, weight * found, 0.0).sum(dim=0)
         return total
 
     def _linear(self, weights: Tensor, periods: Tensor, view: View, count: Tensor, beside: Beside) -> Tensor:
@@ -247,6 +270,18 @@ class ForecastModule(nn.Module):
         to_come = beside.known[ahead, torch.arange(count.shape[0], device=count.device)]  # (h, L, 2F)
         to_come = _one_hot(to_come, (*self.known_sizes, *self.known_sizes)).unflatten(1, (-1, self.targets))
         return found + torch.einsum("hbkf,khf->hbk", to_come, weights[..., width:]).flatten(1)
+
+    def _from_log(self, found: Tensor, own: View, view: View, series: Tensor) -> Tensor:
+        """Forecasts of logarithms, relative to their window, as such of the values."""
+        log_mean, log_scale = self.log_mean[series], self.log_scale[series]
+        value = (own.level + own.spread * found).clamp(-LOG_RANGE, LOG_RANGE)
+        value = ((log_mean + log_scale * value).exp() - self.mean[series]) / self.scale[series]
+        return (value - view.level) / view.spread
+
+    def _smoothed(self, table: Tensor, view: View, count: Tensor) -> Tensor:
+        """(members, h, L): smoothing by a table (context + 1, members, h, context) of matrices for every length."""
+        at = torch.minimum(torch.arange(self.context, device=count.device)[:, None], count - 1)  # (C, L)
+        return torch.einsum("lkhc,cl->khl", table[count], view.relative.gather(0, at))  # the table ends with the window
 
     def _linear_observed(self, observed: Tensor | None, spread: Tensor, count: Tensor) -> list[Tensor]:
         """(L, …) each: the lags of numbers, their last values, and the last categories one-hot."""

@@ -1,6 +1,6 @@
 """A forecaster's config and tensors: its weights, its scalings, and the end of every series, which it continues."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from recurra.estimators import saved_options
 from recurra.estimators.base_forecast import BaseForecast, Member, Shares
 from recurra.estimators.covariates import Covariates
 from recurra.estimators.disturbances import Limits
+from recurra.estimators.exponential_smoothing import TRENDS, Smoothing
 from recurra.estimators.linear import LinearForecasts
 from recurra.estimators.panel import Panel
 from recurra.estimators.sampled_paths import MAX_RANKS, PATHS, equal_ranks
@@ -54,7 +55,26 @@ def _members(model: "Forecaster") -> list[dict[str, Any]]:
     """What the members of the base forecast are; a forecaster with a likelihood has none."""
     if model.likelihood is not None:
         return []
-    return [{"log": member.log, "seasons": member.linear.seasons} for member in model.base_.members]
+    return [
+        {"log": member.log, "seasons": member.linear.seasons, "smoothing": _smoothing_to_json(member.smoothing)}
+        for member in model.base_.members
+    ]
+
+
+def _smoothing_to_json(smoothing: Smoothing | None) -> dict[str, Any] | None:
+    return None if smoothing is None else asdict(smoothing)
+
+
+def _smoothing_from_json(stored: Any, horizon: int) -> Smoothing | None:
+    """Absent in older folders."""
+    if stored is None:
+        return None
+    level, slope, damping = (float(stored[name]) for name in ("level", "slope", "damping"))
+    found = Smoothing(str(stored["trend"]), level, slope, damping, int(stored["horizon"]))
+    is_possible = found.trend in TRENDS and found.horizon == horizon
+    if not is_possible or not all(0 <= factor <= 1 for factor in (level, slope, damping)):
+        raise ValueError("smoothing of a member")
+    return found
 
 
 def load(cls: "type[Forecaster]", folder: str | Path) -> Any:
@@ -176,7 +196,9 @@ def _empty_base(model: "Forecaster", fitted: dict[str, Any], weights: dict[str, 
         seasons = [int(season) for season in member["seasons"]]
         if len(seasons) != targets or any(not 0 < season <= 1 << 24 for season in seasons):
             raise ValueError("seasons of a member")
-        found.append(Member(bool(member["log"]), LinearForecasts.from_weights(np.zeros(shape), seasons, context)))
+        linear = LinearForecasts.from_weights(np.zeros(shape), seasons, context)
+        smoothing = _smoothing_from_json(member.get("smoothing"), int(model.horizon))
+        found.append(Member(bool(member["log"]), linear, smoothing))
     if "base.weights" not in weights:
         return BaseForecast.of_one(found[0].linear)
     usual = Shares(np.zeros(len(found)))

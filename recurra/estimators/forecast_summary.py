@@ -40,6 +40,8 @@ def _disturbed(model: "Forecaster") -> str:
 
 def _kind(member: Member) -> str:
     season = member.linear.seasons[0]
+    if member.smoothing is not None:
+        return f"exponential smoothing{' of logarithms' if member.log else ''}"
     if not member.linear.weights.any():
         return "the last value" if season == 1 else f"the values {season} steps before"
     read = np.flatnonzero(member.linear.weights.any(axis=0))

@@ -116,10 +116,19 @@ def _fit_base(model: "Forecaster", given: Panel) -> Learned:
     pasts = [windows.history(given, origin, horizon) for origin in origins]
     actual = windows.targets_of(given, origins, pasts, horizon)
     shape = windows.seasons, windows.context, windows.targets
-    model.base_, base = fit_base(
-        pasts, actual, *shape, _shown if model.verbose or current_context().callbacks else iter
-    )
+    progress = _shown if model.verbose or current_context().callbacks else iter
+    model.base_, base = fit_base(pasts, actual, *shape, _apart(origins, horizon), progress)
     return Learned(origins, pasts, actual, base, (actual - base) / error_units(model, pasts)[:, None])
+
+
+def _apart(origins: list[Origin], horizon: int) -> np.ndarray:
+    """(n,): the share of the steps ahead of every window that the window before it, of the same series, has not."""
+    last: dict[int, int] = {}
+    found = np.ones(len(origins))
+    for k, origin in enumerate(origins):
+        found[k] = min(1.0, (origin.at - last.get(origin.series, -horizon)) / horizon)
+        last[origin.series] = origin.at
+    return found
 
 
 def _shown(parts: Sequence[T]) -> Iterable[T]:

@@ -47,12 +47,13 @@ class Forecaster(BaseEstimator):
 
     The data is one series (T,), several (n, T), several with many targets (n, T, targets), a list of series, or a long
     table `unique_id, ds, y` and covariates. A base forecast comes first: linear regressions of the values and of their
-    logarithms on the last `context` steps and naive forecasts of every season, mixed series by series by their errors
-    on windows they were not fitted to. The network reads the same steps and learns quantiles of the base forecast's
-    errors at each of the `horizon` steps ahead. The last `validation` share of every series decides how many epochs to
-    train and how much the network may add (`share_`): nothing, if it is not clearly better there. Intervals are
-    calibrated, step by step ahead, on windows that the forecasts were not fitted to. Rare wild values are not read, and
-    what came before a rare break is moved to the level after it (`disturbed_` names such series).
+    logarithms on the last `context` steps, naive forecasts of every season and, for short series without a season,
+    exponential smoothing, mixed series by series by their errors on windows they were not fitted to. The network reads
+    the same steps and learns quantiles of the base forecast's errors at each of the `horizon` steps ahead. The last
+    `validation` share of every series decides how many epochs to train and how much the network may add (`share_`):
+    nothing, if it is not clearly better there. Intervals are calibrated, step by step ahead, on windows that the
+    forecasts were not fitted to. Rare wild values are not read, and what came before a rare break is moved to the level
+    after it (`disturbed_` names such series).
 
     Fitted attributes: `base_`, `network_`, `share_`, `history_`, `disturbed_`, and `calibrated_`, which is False if the
     series are too short to hold their end out; `summary()` says all this in words. Many of scikit-learn's checks do not
