@@ -23,7 +23,7 @@ CAPTURE_AT = 3  # calls of one signature after which it is captured
 MOST_BYTES = 384 << 20  # that a replay may copy in and out
 MOST_GRAPHS, MOST_BYTES_HELD = 128, 4 << 30  # in the process; the graph replayed longest ago is dropped
 MOST_SIGNATURES = 256  # whose calls are counted
-LARGE = 1 << 20  # bytes of a tensor that is copied alone
+LARGE = 16 << 20  # bytes of a tensor that is copied alone
 
 Run = Callable[[Sequence[Tensor]], list[Tensor]]
 
@@ -157,8 +157,8 @@ def _flatten(tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
 
 
 def _copy_all(places: list[Tensor], values: list[Tensor]) -> None:
-    """Copy values to contiguous places: small ones of one dtype in one kernel. Large ones are copied one by one, at
-    several times the rate. Were one of another dtype or not contiguous, torch would copy all of them one by one."""
+    """Copy values to contiguous places: those of one dtype in one kernel, but large ones one by one, which takes the
+    host longer and the device less. Were one of another dtype or not contiguous, torch would copy all one by one."""
     alike: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
     for place, value in zip(places, values, strict=True):
         if value.dtype is place.dtype and value.nbytes < LARGE and value.is_contiguous():

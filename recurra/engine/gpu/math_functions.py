@@ -4,6 +4,7 @@
 are defined below; the source of those that a kernel uses is put in front of it.
 """
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Sequence
@@ -356,11 +357,7 @@ SHORT = {"exp": exp_of_16_bits, "sigmoid": sigmoid_of_16_bits, "tanh": tanh_of_1
 
 def preamble(exact: bool, kernel: str) -> str:
     """Source of the functions that a kernel calls; unless `exact`, faster ones with 16-bit accuracy."""
-    texts = {}
-    for function in FUNCTIONS:
-        name = function.__name__
-        chosen = function if exact else SHORT.get(name, function)
-        texts[name] = f"@jit\n{inspect.getsource(chosen)}".replace(chosen.__name__ + "(x)", name + "(x)")
+    texts = _texts(exact)
     used: set[str] = set()
     todo = [kernel]
     while todo:
@@ -368,3 +365,14 @@ def preamble(exact: bool, kernel: str) -> str:
         used |= called
         todo += [texts[name].partition("\n")[2].partition("\n")[2] for name in called]
     return "\n\n".join(text for name, text in texts.items() if name in used)
+
+
+@functools.cache
+def _texts(exact: bool) -> dict[str, str]:
+    """Name → source of each function."""
+    texts = {}
+    for function in FUNCTIONS:
+        name = function.__name__
+        chosen = function if exact else SHORT.get(name, function)
+        texts[name] = f"@jit\n{inspect.getsource(chosen)}".replace(chosen.__name__ + "(x)", name + "(x)")
+    return texts

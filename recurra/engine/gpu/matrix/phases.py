@@ -6,6 +6,7 @@ numbers of every head.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...ir.buffers import CLOCK, BufferKind, BufferRef, BufferSpec, Role
 from ...ir.nodes import Node, Vector, subgraph
@@ -29,6 +30,7 @@ class Phases:
     updates: dict[str, Node]  # matrix → its new value, from those of the step before, for the backward loop
     matrix: int  # numbers of a matrix
     buffers: dict[BufferRef, BufferSpec] = field(default_factory=dict)
+    kernels: dict[tuple, Any] = field(default_factory=dict)  # of `elementwise.py`, by what they compute from what
 
     @property
     def loop_nodes(self) -> list[Node]:

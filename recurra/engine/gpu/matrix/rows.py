@@ -89,10 +89,18 @@ class Rows:
             these = [node for node in nodes if node.width == width]
             known = {n: self._empty(n) for n in these if n not in places or n in self.operands}
             stores = [*known.items(), *((node, places.pop(node)) for node in these if node in places)]
-            source = elementwise.render([node for node, _ in stores], self.known, self.exact)
+            source = self._source([node for node, _ in stores])
             as_written = self.plan.compares_numbers
             elementwise.launch(source, self.known, [place for _, place in stores], as_written)
             self.known |= known
+
+    def _source(self, outputs: list[Node]) -> elementwise.ElementwiseSource:
+        """The kernel that stores these values; the next call finds it again."""
+        between = subgraph(outputs, stop=self.known.__contains__)
+        key = self.exact, *outputs, None, *(arg for node in between for arg in node.args if arg in self.known)
+        if key not in self.phases.kernels:
+            self.phases.kernels[key] = elementwise.render(outputs, self.known, self.exact)
+        return self.phases.kernels[key]
 
     def _empty(self, node: Node) -> Tensor:
         dtype = torch.float32 if node in self.operands else self.like.dtype  # matrices multiply numbers of their own

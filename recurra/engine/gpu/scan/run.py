@@ -243,4 +243,4 @@ class _OneProgram:
     """The parts of a program, for `Rows`."""
 
     def __init__(self, scan: ScanSplit):
-        self.program, self.inputs = scan.program, scan.inputs
+        self.program, self.inputs, self.kernels = scan.program, scan.inputs, scan.kernels

@@ -6,6 +6,7 @@ by torch: before the kernels if they read no state, after them otherwise.
 
 import functools
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...ir.buffers import CLOCK, BufferKind, BufferRef, BufferSpec, Role
 from ...ir.nodes import Node, subgraph
@@ -43,6 +44,7 @@ class ScanSplit:
     others: list[Out]  # what torch computes, before or after the kernels
     buffers: dict[BufferRef, BufferSpec]
     wide: set[BufferRef] = field(default_factory=set)  # in 32 bits
+    kernels: dict[tuple, Any] = field(default_factory=dict)  # of what precedes and follows: see `matrix/elementwise.py`
 
     @property
     def levels(self) -> int:
