@@ -188,6 +188,7 @@ def table(results: dict[str, Any]) -> str:
         f"`{results['command']}` on {where}, torch {of['torch']}, triton {of['triton']}. Median milliseconds{clock} of"
         " a whole layer: projections, gates and recurrence; training has all gradients. Where other libraries let"
         f" Triton choose among configurations of a kernel, it chose among {MOST_CONFIGURATIONS}.",
+        *(["", results["note"]] if "note" in results else []),
         "",
         "| cell | (T, B, heads, keys = values) | pass | recurra | peer | ratio |",
         "|---|---|---|---|---|---|",

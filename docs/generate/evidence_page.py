@@ -11,11 +11,12 @@ from .speed_results import RESULTS
 GROUPS = {
     "Speed and memory": (
         *("peers", "speed", "cell_speed", "cell_speed_h200", "zoo_speed", "h200", "h200_calls", "scan", "scan_gpu"),
+        "newton",
         *("matrix_states", "matrix_states_gpu", "spiking_cpu", "spiking_h200", "reservoir_gpu"),
         *("crf", "online", "larger_than_memory"),
     ),
     "Accuracy beside other methods": (
-        *("uea", "ucr", "regression", "forecasting", "m4", "m4_peers"),
+        *("uea", "ucr", "regression", "forecasting", "m4", "m4_peers", "short_series"),
         *("tagging", "language", "dates"),
     ),
     "Learning beside the papers": (
