@@ -9,7 +9,6 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,8 +35,10 @@ def group_of(node: Node) -> int:
 @functools.lru_cache(maxsize=512)
 def _group(places: bytes, width: int, numbers: int) -> int:
     group, rest = divmod(width, numbers)
-    repeated = np.arange(width, dtype=np.int32) // max(group, 1)
-    return group if group > 1 and not rest and places == repeated.tobytes() else 0
+    if rest or group < 2:
+        return 0
+    read = torch.frombuffer(bytearray(places), dtype=torch.int32)
+    return group if torch.equal(read, torch.arange(width, dtype=torch.int32) // group) else 0
 
 
 @dataclass
