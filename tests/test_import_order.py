@@ -27,8 +27,9 @@ ENGINE = (
     "backend", "graph_constants", "literals", "operations", "user_code", "custom_vjp", "batch_sizes", "record",
     "dropouts", "torch_modes", "caches", "guards", "snapshots", "effects", "step_watch", "cell_cache",
     "cell_copies", "trace", "traced_step", "batch_check", "found_draws", "graph_rewriter", "latex", "watched_step",
-    "reference", "split_at_resets", "restarts", "ir", "plan", "require_scan", "cpu", "forward_mode", "newton", "gpu",
-    "executors", "torch_op", "self_check", "prepared_calls", "dispatch", "checkpoint", "parallel_directions", "explain",
+    "reference", "split_at_resets", "restarts", "ir", "plan", "require_scan", "on_device", "cpu", "forward_mode",
+    "newton", "gpu", "executors", "torch_op", "self_check", "prepared_calls", "dispatch", "checkpoint",
+    "parallel_directions", "explain",
 )
 # fmt: on
 

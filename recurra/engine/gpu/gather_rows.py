@@ -1,11 +1,12 @@
 """The rows of a batch in another order at every step. Torch moves so many numbers one by one."""
 
-import contextlib
 import functools
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from ..on_device import on_device
 
 AT_ONCE = 4096  # numbers that a program moves at a time
 
@@ -20,8 +21,7 @@ def gather_rows(value: Tensor, order: Tensor, lengths: Tensor | None = None) -> 
     result = torch.empty_like(value)
     columns = min(1024, 1 << (width - 1).bit_length())
     rows = AT_ONCE // columns
-    there = torch.cuda.current_device() == value.device.index
-    with contextlib.nullcontext() if there else torch.cuda.device(value.device):
+    with on_device(value.device):
         ends = order if lengths is None else lengths
         sizes = steps * batch, batch, width, lengths is not None, rows, columns
         _kernel()[(-(-steps * batch // rows),)](value, order, ends, result, *sizes)

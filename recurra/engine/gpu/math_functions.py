@@ -318,9 +318,8 @@ EXPRESSIONS["power"] = "power({0}, {1}, 0.0)"
 
 def expression(op: str, attr: Any, args: Sequence[str]) -> str:
     """The expression of an operation on variables of these names."""
-    written = {"clamp": clamp, "pow": power_by_number, "integer": cast_to_integer}.get(op)
-    if written is not None:
-        return written(args[0], *attributes(attr))
+    if op in WRITERS:
+        return WRITERS[op](args[0], *attributes(attr))
     if op == "copysign" and args[1].startswith("-"):  # in the kernel's text, `-0.0` is 0
         args = [args[0], "-1.0"]
     if op not in EXPRESSIONS:
@@ -346,6 +345,14 @@ def clamp(x: str, low: float | None, high: float | None) -> str:
     """min(max(x, low), high): the upper bound wins. NaN passes."""
     inner = x if low is None else f"L.where({x} < {number(low)}, {number(low)}, {x})"
     return inner if high is None else f"L.where({inner} > {number(high)}, {number(high)}, {inner})"
+
+
+WRITERS = {"clamp": clamp, "pow": power_by_number, "integer": cast_to_integer}  # whose text depends on attributes
+
+
+def can_write(op: str) -> bool:
+    """Whether there is an expression of an operation."""
+    return op in EXPRESSIONS or op in WRITERS
 
 
 def number(value: float) -> str:

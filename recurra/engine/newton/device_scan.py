@@ -1,11 +1,12 @@
 """`linear_scan` of diagonal systems on a GPU: three kernels, whatever the number of steps."""
 
-import contextlib
 import functools
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from ..on_device import on_device
 
 STEPS, COLUMNS = 64, 32  # of a program
 WARPS = 4
@@ -17,18 +18,13 @@ def device_scan(a: Tensor, b: Tensor, backward: bool) -> Tensor:
     steps, width = b.shape
     chunks, blocks = -(-steps // STEPS), -(-width // COLUMNS)
     ends, result = b.new_empty(3, chunks, width), torch.empty_like(b)
-    with _on(b.device):
+    with on_device(b.device):
         kernels, options = _kernels(), {} if b.device.type == "cpu" else {"num_warps": WARPS}
         tile = STEPS, COLUMNS
         kernels.chunk_ends[chunks, blocks](a, b, ends[0], ends[1], steps, width, backward, *tile, **options)
         kernels.chunk_starts[(blocks,)](ends[0], ends[1], ends[2], chunks, width, *tile, **options)
         kernels.all_steps[chunks, blocks](a, b, ends[2], result, steps, width, backward, *tile, **options)
     return result
-
-
-def _on(device: torch.device) -> Any:
-    is_there = device.type == "cpu" or torch.cuda.current_device() == device.index  # cpu: Triton's interpreter
-    return contextlib.nullcontext() if is_there else torch.cuda.device(device)
 
 
 @functools.cache

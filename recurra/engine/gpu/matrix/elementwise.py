@@ -4,7 +4,6 @@ A kernel has one width. What it reads is a tensor of that width, a column, a row
 each of some equal groups of columns.
 """
 
-import contextlib
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,33 +11,33 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...ir.nodes import TABLE, Node
-from ..math_functions import EXPRESSIONS, expression, number, preamble
+from ...ir.index_map import IndexMap
+from ...ir.nodes import Node
+from ...on_device import on_device
+from ..math_functions import can_write, expression, number, preamble
 from ..persistent.launch import load_module, rounding
 
 ELEMENTS, COLUMNS, WARPS = 2048, 512, 4  # of a program
-WRITTEN = {"clamp", "pow", "integer"}  # operations that `expression` writes itself
 
 
 def is_written(node: Node) -> bool:
     """Whether a kernel computes it beside other values."""
-    return node.op == "expand" or (node.op in TABLE and (node.op in EXPRESSIONS or node.op in WRITTEN))
+    return node.op == "expand" or can_write(node.op)
 
 
 def group_of(node: Node) -> int:
     """How many columns read the same number of the argument, for a gather that repeats each number; else 0."""
     if node.op != "gather" or node.attr.terms != 1 or len(node.args) != 1:
         return 0
-    return _group(node.attr.maps[0].data, node.width, node.args[0].width)
+    return _group(node.attr.maps[0], node.args[0].width)
 
 
 @functools.lru_cache(maxsize=512)
-def _group(places: bytes, width: int, numbers: int) -> int:
-    group, rest = divmod(width, numbers)
+def _group(index: IndexMap, numbers: int) -> int:
+    group, rest = divmod(index.width, numbers)
     if rest or group < 2:
         return 0
-    read = torch.frombuffer(bytearray(places), dtype=torch.int32)
-    return group if torch.equal(read, torch.arange(width, dtype=torch.int32) // group) else 0
+    return group if torch.equal(index.places[0], torch.arange(index.width) // group) else 0
 
 
 @dataclass
@@ -115,7 +114,6 @@ def launch(source: ElementwiseSource, known: Mapping[Node, Tensor], places: Sequ
     columns = min(COLUMNS, 1 << (width - 1).bit_length())
     rows = ELEMENTS // columns
     options = {} if device.type == "cpu" else {"num_warps": WARPS} | rounding(as_written)
-    there = device.type == "cpu" or torch.cuda.current_device() == device.index
     grid = -(-count // rows), -(-width // columns)
-    with contextlib.nullcontext() if there else torch.cuda.device(device):
+    with on_device(device):
         load_module(source.text).kernel[grid](*given, count, rows, columns, **options)

@@ -54,6 +54,7 @@ class Rows:
     def compute(self, nodes: Sequence[Node], places: dict[Node, Tensor] | None = None) -> None:
         """Know some values. One that a kernel stores in its place, (T · B, n), leaves `places`, and is known if it is
         read again."""
+        places = {} if places is None else places
         parts = subgraph(list(nodes), stop=self.known.__contains__)
         waits = {part: self._waits(part) for part in parts}
         wanted = {*nodes, *(arg for part in parts if not waits[part] or part.op == "gather" for arg in part.args)}
@@ -61,15 +62,15 @@ class Rows:
         for part in parts:
             if part in self.known:
                 continue
-            late = part.op == "gather" if waits[part] else True
-            if late and any(arg in pending for arg in part.args):
-                self._elementwise(pending, places or {})
+            reads_memory = not waits[part] or part.op == "gather"
+            if reads_memory and any(arg in pending for arg in part.args):
+                self._elementwise(pending, places)
                 pending = []
             if not waits[part]:
                 self.known[part] = self._value(part)
             elif part in wanted:
                 pending.append(part)
-        self._elementwise(pending, places or {})
+        self._elementwise(pending, places)
 
     def _waits(self, node: Node) -> bool:
         """Whether a kernel computes it beside other values, once they are wanted."""

@@ -1,6 +1,5 @@
 """Runs a plan with states that are matrices: what precedes the loop, one kernel for all steps, what follows it."""
 
-import contextlib
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from torch import Tensor
 from ....cell import State
 from ...ir.buffers import CLOCK, D_Y, LENGTHS, BufferRef, Role, X
 from ...ir.nodes import Node
+from ...on_device import on_device
 from ...plan.epilogue import Cotangents, WeightGradients
 from ...plan.program import Out, Plan, Program
 from ...plan.rows import last_values, spread_final
@@ -258,7 +258,7 @@ class MatrixExecutor:
         state = self.states[carry.name]
         if any(place[0] == carry for place in rows.phases.carried):
             return
-        value = call.out(rows, carry, torch.float32)
+        (value,) = rows.stored([carry], torch.float32)
         if state.delays:
             call.bound[carry] = value
             return
@@ -316,12 +316,8 @@ class _Call:
     def rows(self, phases: Phases) -> Rows:
         return Rows(self.plan, phases, self.bound, self.weights, self.padded, self.x)
 
-    def out(self, rows: Rows, buffer: BufferRef, dtype: torch.dtype) -> Tensor:
-        """What a program stores in a buffer, with zeros in the padding."""
-        return rows.masked(rows.buffer(buffer)).to(dtype).contiguous()
-
     def out_of(self, rows: Rows, node: Node, dtype: torch.dtype) -> Tensor:
-        """The same of one value."""
+        """One value of all rows, with zeros in the padding."""
         return rows.masked(rows.full(node)).to(dtype).contiguous()
 
     def run(self, phases: Phases, rows: Rows, backward: bool) -> None:
@@ -356,8 +352,7 @@ class _Call:
         grid, device = (self.batch, source.layout.programs), self.x.device
         options = {"num_warps": source.layout.warps} | rounding(self.plan.compares_numbers)
         options = {} if device.type == "cpu" else options
-        there = device.type == "cpu" or torch.cuda.current_device() == device.index
-        with contextlib.nullcontext() if there else torch.cuda.device(device):
+        with on_device(device):
             function[grid](*pointers, self.steps, self.batch, **options)
 
 

@@ -1,6 +1,5 @@
 """Load, launch and cache a persistent kernel; properties of the card."""
 
-import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -15,6 +14,7 @@ from torch import Tensor
 from ... import caches
 from ...cpu import compiler
 from ...ir.buffers import BufferRef, X
+from ...on_device import on_device
 from .. import select
 from .codegen import KernelSource
 from .tiling import Tiling
@@ -46,8 +46,7 @@ class PersistentLoop:
             return
         grid = (self.tiling.programs, self.tiling.concurrent_tiles(batch, self.processors), 1)
         aligned = not any(address % 16 for address in map(Tensor.data_ptr, pointers))
-        there = torch.cuda.current_device() == device.index
-        with contextlib.nullcontext() if there else torch.cuda.device(device):
+        with on_device(device):
             try:
                 self._launch(grid, [*pointers, steps, batch, tiles], aligned)
             except select.launch_errors() as error:

@@ -1,6 +1,5 @@
 """Run a plan whose states are affine in themselves: torch for all steps, the kernels over chunks, torch again."""
 
-import contextlib
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...ir.buffers import CLOCK, SUMS, BufferRef, Role
+from ...on_device import on_device
 from ...plan.program import Out, Plan
 from ...plan.rows import last_values
 from ..epilogue import PaddedRows
@@ -226,8 +226,7 @@ class _Call:
 
     def _run(self, function: Any, grid: tuple[int, ...], arguments: list, warps: int) -> None:
         on_cpu = self.device.type == "cpu"  # Triton's interpreter
-        there = on_cpu or torch.cuda.current_device() == self.device.index
-        with contextlib.nullcontext() if there else torch.cuda.device(self.device):
+        with on_device(self.device):
             function[grid](*arguments, **({} if on_cpu else {"num_warps": warps}))
 
 
